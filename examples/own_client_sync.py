@@ -36,7 +36,9 @@ def main(url: str, model: str) -> None:
                 raise BackendStatusError(response.read().decode(), status_code=response.status_code)
             for data in response.iter_bytes():
                 for payload in decoder.feed(data):
-                    if payload != "[DONE]" and (chunk := reader.feed(json.loads(payload))):
+                    if payload == "[DONE]":
+                        reader.done = True
+                    elif chunk := reader.feed(json.loads(payload)):
                         yield chunk
         if not reader.finished:  # a call that was cut off could look whole
             raise BackendProtocolError("the server ended the reply without a finish reason")

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from cli_harness import call, environment, model_server
 from proxy_harness import block, body, function
+from servers.fake_openai import chunk
 from servers.run_server import free_port, run_server
 
 import xmlcall
@@ -97,6 +98,15 @@ def test_the_example_with_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch, c
         monkeypatch.setattr(sys, "argv", [OWN_CLIENT, url])
         runpy.run_path(str(EXAMPLES / OWN_CLIENT), run_name="__main__")
     assert capsys.readouterr().out.splitlines()[-1] == "It is 32 days."
+
+
+def test_a_client_of_its_own_does_not_take_a_cut_reply_for_a_whole_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with model_server([chunk({"content": call("days_between", first="2026-11-22", last="2026-12-24")})]) as (url, _):
+        monkeypatch.setattr(sys, "argv", [OWN_CLIENT, url])
+        runpy.run_path(str(EXAMPLES / OWN_CLIENT), run_name="__main__")
+    assert capsys.readouterr().out == "the server ended the reply without a finish reason\n"
 
 
 def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

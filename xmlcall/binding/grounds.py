@@ -70,7 +70,7 @@ _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one"
 _CAPITALS: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
 _CODE: Final = re.compile(rf"{_CAPITALS.pattern}|[A-Z][a-z]{{2,20}}(?:/[A-Z][A-Za-z_-]{{1,40}}){{1,2}}")
 _WHOSE: Final = re.compile(r"(?:your|my|(?:the )?user'?s) [\w -]{1,60}|[您你我]的[\u3400-\u9fff]{1,12}", re.IGNORECASE)
-_KIND_IN_CHINESE: Final = re.compile(r"(?!I)[\u3400-\u9fff]{0,8}(?:名称|编号|号码|单号|[账帐卡]号|航班号| ?ID)")
+_KIND_IN_CHINESE: Final = re.compile(r"(?=[\u3400-\u9fff])[\u3400-\u9fff]{0,8}(?:名称|编号|号码|单号|[账帐卡]号|航班号| ?ID)")
 _OF_KIND: Final = re.compile(r"([a-z]{1,30}) (?:address|id|name|number|title)", re.IGNORECASE)
 _MIDNIGHT: Final = re.compile(r"(?:00:00|23:59)")
 _NO_NAMES: Final = frozenset(WORDS["no_names"]["english"])
