@@ -80,8 +80,6 @@ async def test_resources_are_listed_and_read_under_the_policy(library: HttpServe
 class Shelf(LocalHost):
     """A host with one resource, and nothing to start."""
 
-    has_resources = True
-
     @property
     def served(self) -> Any:
         return self

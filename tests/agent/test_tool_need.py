@@ -48,7 +48,6 @@ from xmlcall.turn.tool_need import (
     TOOLS,
     alone,
     best_split,
-    decides,
     log_odds,
     number_odds,
 )
@@ -907,8 +906,10 @@ def test_what_asks_for_plain_words_is_in_the_language_of_the_person(text: str, l
 
 
 @pytest.mark.parametrize("thinks", [False, True])
-def test_a_threshold_decides_nothing_where_a_reply_begins_with_thinking(thinks: bool) -> None:
+async def test_a_threshold_decides_nothing_where_a_reply_begins_with_thinking(thinks: bool) -> None:
+    """So each question of the caller's carries a reminder."""
     server = Capabilities(server="llama.cpp", reasoning_open=thinks)
-    with pytest.raises(StopIteration) as end:
-        next(decides(0.0, server, CompletionRequest(messages=()), PromptFormat()))
-    assert end.value.value is not thinks
+    backend = ScriptedBackend(["</think>3."] if thinks else [*odds(-9.0), "3."], capabilities=server)
+    await ask(backend, body("Hi", {"role": "assistant", "content": "Hello."}, "Add 1 and 2"), call_threshold=0.0)
+    first = next(words for role, words in texts(backend) if role == "user")
+    assert (first != "Hi") is thinks

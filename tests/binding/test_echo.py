@@ -9,9 +9,11 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, bind, parse, render
-from xmlcall.binding.echo import Sources, echo_of, of_keys, readings, skeletons
+from xmlcall.binding.echo import Sources, echo_of, letters, of_keys, readings, skeleton, skeletons
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.parsing.repetition import is_asked_for, once
@@ -364,3 +366,9 @@ def test_the_same_call_again_is_left_out() -> None:
     assert repeated == {"0", "2"}
     assert [call.id for call in once(reply, "Three times!")[0].calls] == ["0", "1", "2", "3", "5"]
     assert once(kept, "Add.") == (kept, frozenset())
+
+
+@given(st.text(st.characters(max_codepoint=127)), st.sampled_from(["", "[]()=", "()=", "[]{}:", "{}"]))
+def test_ascii_is_read_as_it_is_beside_another_character(text: str, signs: str) -> None:
+    assert skeleton(text) == skeleton(text + "\u00df").removesuffix("\u00df")
+    assert letters(text, signs) == letters(text + "\u4e2d", signs).removesuffix("\u4e2d")

@@ -46,7 +46,7 @@ _NO_HTTP = (httpx2.DecodingError, httpx2.RemoteProtocolError)
 _BROKEN = (httpx2.HTTPError, httpx2.StreamError)
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
-KEPT_CONNECTIONS: Final = 32
+KEPT_CONNECTIONS: Final = 128  # free ones; with 50 callers at once and fewer kept, a question in twelve had to connect
 KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 LISTED_MODELS: Final = 20  # of all that a server has, in a message
 SHOWN_CHARACTERS = 400  # of a server's own words in a message

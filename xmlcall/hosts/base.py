@@ -87,14 +87,6 @@ NO_ARGUMENTS: Final[Mapping[str, str]] = {}
 class Served(Protocol):
     """Resources and prompts of a server, while its host is open; each request raises `ToolHostError` as `Host.call` does."""
 
-    @property
-    def has_resources(self) -> bool:
-        """Whether the server says that it has resources."""
-
-    @property
-    def has_prompts(self) -> bool:
-        """Whether the server says that it has prompts."""
-
     async def resources(self) -> Listing[Resource]:
         """List the resources."""
 

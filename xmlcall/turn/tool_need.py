@@ -318,11 +318,9 @@ def ask_tool_need(
     return replace(need, usage=need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
 
-def decides(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[bool]:
-    """Say whether the threshold decides for this model and way of asking; if so, no message of the history has a reminder."""
-    if server.reasoning_open:
-        return False
-    return threshold != "auto" or (yield from _auto(server, request, format))[0] is not None
+def settled(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[float | None]:
+    """Return the number that a threshold stands for; None if `auto` cannot decide for this model and way of asking."""
+    return threshold if threshold != "auto" else (yield from _auto(server, request, format))[0]
 
 
 def _auto(server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[tuple[float | None, Usage]]:

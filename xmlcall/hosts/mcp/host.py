@@ -194,14 +194,6 @@ class McpHost:
     def served(self) -> Self:
         return self
 
-    @property
-    def has_resources(self) -> bool:
-        return self._says("resources")
-
-    @property
-    def has_prompts(self) -> bool:
-        return self._says("prompts")
-
     async def resources(self) -> Listing[Resource]:
         return await self._listed("resources", lambda client: client.list_resources, resource_from_mcp)
 

@@ -36,7 +36,7 @@ from ...turn.asking import Asking, AskingFields, ChosenWay
 from ...turn.attempts import RepairPolicy, calls_made
 from ...turn.machine import Script
 from ...turn.opening import last_request, offer_of
-from ...turn.tool_need import decides
+from ...turn.tool_need import settled
 from ...turn.turn import Turn
 from ...turn.turn_setup import FirstRequest, Generation, History, InText, Offer, decide, describing
 from ...types.calls import Message, Tool, ToolCall
@@ -271,14 +271,15 @@ class Engine:
         """Decide how the first reply is asked for; `server` is asked whether a tool is needed."""
         completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
-        if threshold is not None:
-            is_decided = yield from decides(threshold, server, completion, self.format)
+        is_asked = threshold is not None and request.is_open_question and not begun
+        if threshold is not None and not server.reasoning_open:
+            threshold = yield from settled(threshold, server, completion, self.format)
+            is_decided = threshold is not None
         # If a decision is made for each question, earlier questions carry no reminder: otherwise the prompt would change with
         # each question and result. The last question carries one if its call is not begun for the model.
         if is_decided:
             is_reminded = request.messages[-1].role == "user" or not server.continues
             writer = replace(writer, stands="question", reminder=writer.reminder if is_reminded else "")
-        is_asked = threshold is not None and request.is_open_question and not begun
         forms = writer.forms(request.messages, completion, is_asked=is_asked)
         first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
         if first is None:
