@@ -37,7 +37,7 @@ ABOUT = """# What was run here: engine, model, way
 Written by `python benchmarks/ways.py` from the recorded runs beside this page, which hold every raw
 reply (`make rescore` judges them again). One engine: llama.cpp b11549 (xllamacpp 2026.10.11549).
 Three models at temperature 0: Qwen2.5-Coder-Instruct 0.5B and 1.5B (Q4_K_M), and SmolLM2-135M
-(Q4_1), of one suite only. Of other engines and models there is no run.
+(Q4_1), of four suites only. Of other engines and models there is no run.
 
 Of runs of the same suite, half, model and way this is the latest; {tried} more, in which one
 setting was changed to try it, are not here. Right: with the 95 % interval (Wilson). Beside xml: the
