@@ -80,6 +80,9 @@ async def test_resources_are_listed_and_read_under_the_policy(library: HttpServe
 class Shelf(LocalHost):
     """A host with one resource, and nothing to start."""
 
+    def says(self, capability: str) -> bool:
+        return capability == "resources"
+
     @property
     def served(self) -> Any:
         return self

@@ -43,6 +43,8 @@ async def test_resources_and_prompts_of_2026(transport: str, over_http: ServerCo
     with nullcontext(over_http) if transport == "http" else library(transport) as server:
         async with McpHost(server) as host:
             served = host.served
+            assert served.says("resources")
+            assert served.says("prompts")
             today, data = (await served.resources()).items
             assert today == Resource(
                 uri="note://today", name="today", title="Today", description="What was noted.", mime_type="text/plain"

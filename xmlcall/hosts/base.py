@@ -87,6 +87,9 @@ NO_ARGUMENTS: Final[Mapping[str, str]] = {}
 class Served(Protocol):
     """Resources and prompts of a server, while its host is open; each request raises `ToolHostError` as `Host.call` does."""
 
+    def says(self, capability: Literal["resources", "prompts", "completions"]) -> bool:
+        """Say whether the server declares a capability."""
+
     async def resources(self) -> Listing[Resource]:
         """List the resources."""
 

@@ -213,7 +213,7 @@ class Router:
         """Return the resources or prompts of the servers that answer and declare any."""
         hosts = (member.host for member in self._members if member.answered)
         served = {host.name: host.served for host in hosts if isinstance(host, ServingHost)}
-        return {name: each for name, each in served.items() if getattr(each, f"has_{kind}")}
+        return {name: each for name, each in served.items() if each.says(kind)}
 
     async def resources(self) -> Listing[tuple[str, Resource]]:
         return await self._listings("resources", lambda served: served.resources())

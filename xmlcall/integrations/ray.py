@@ -166,7 +166,6 @@ def _hosts(settings: RaySettings) -> list[Host]:
 
 
 async def _cut_in_time(is_stopping: Callable[[], bool], ending: Ending, grace: float) -> None:
-    """Cut off the answers that are still in progress after the grace period."""
     while not is_stopping():  # noqa: ASYNC110 - Ray has a flag, not an event
         await asyncio.sleep(LOOK_SECONDS)
     await asyncio.sleep(grace)

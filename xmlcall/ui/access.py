@@ -137,7 +137,6 @@ class Door:
         self._app, self._guard, self._entry = app, guard, entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on to the page."""
 
         async def send_with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":

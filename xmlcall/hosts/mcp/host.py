@@ -194,6 +194,12 @@ class McpHost:
     def served(self) -> Self:
         return self
 
+    def says(self, capability: str) -> bool:
+        connection = self._connection
+        if connection is None or not connection.opened:
+            return False
+        return getattr(connection.client.server_capabilities, capability) is not None
+
     async def resources(self) -> Listing[Resource]:
         return await self._listed("resources", lambda client: client.list_resources, resource_from_mcp)
 
@@ -236,7 +242,7 @@ class McpHost:
             typed: the beginning of the value.
             given: the arguments that have values already.
         """
-        if not self._says("completions"):
+        if not self.says("completions"):
             return Completion()
         reference: mcp.PromptReference | mcp.ResourceTemplateReference
         if isinstance(of, Prompt):
@@ -246,12 +252,6 @@ class McpHost:
         asked, others = {"name": argument, "value": typed}, dict(given) or None
         answer = await self._answer("completing an argument", lambda client: client.complete(reference, asked, others))
         return completion_from_mcp(answer)
-
-    def _says(self, capability: str) -> bool:
-        connection = self._connection
-        if connection is None or not connection.opened:
-            return False
-        return getattr(connection.client.server_capabilities, capability) is not None
 
     async def _answer(self, doing: str, request: Callable[[Client], Awaitable[Any]]) -> dict[str, Any]:
         return self._original((await self._ask(doing, self.server.timeout, request)).meta)

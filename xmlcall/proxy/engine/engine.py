@@ -270,16 +270,15 @@ class Engine:
     ) -> Script[FirstRequest]:
         """Decide how the first reply is asked for; `server` is asked whether a tool is needed."""
         completion = self._completion(request)
-        threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
+        threshold = self.asking.call_threshold if writer.reminder else None
         is_asked = threshold is not None and request.is_open_question and not begun
         if threshold is not None and not server.reasoning_open:
             threshold = yield from settled(threshold, server, completion, self.format)
-            is_decided = threshold is not None
-        # If a decision is made for each question, earlier questions carry no reminder: otherwise the prompt would change with
-        # each question and result. The last question carries one if its call is not begun for the model.
-        if is_decided:
-            is_reminded = request.messages[-1].role == "user" or not server.continues
-            writer = replace(writer, stands="question", reminder=writer.reminder if is_reminded else "")
+            # If a decision is made for each question, earlier questions carry no reminder: otherwise the prompt would change
+            # with each question and result. The last question carries one if its call is not begun for the model.
+            if threshold is not None:
+                is_reminded = request.messages[-1].role == "user" or not server.continues
+                writer = replace(writer, stands="question", reminder=writer.reminder if is_reminded else "")
         forms = writer.forms(request.messages, completion, is_asked=is_asked)
         first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
         if first is None:
