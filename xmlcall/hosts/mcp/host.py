@@ -195,8 +195,8 @@ class McpHost:
         return self
 
     def says(self, capability: str) -> bool:
-        connection = self._connection
-        if connection is None or not connection.opened:
+        """Say whether the connected server declares a capability: `resources`, `prompts` or `completions`."""
+        if (connection := self._connection) is None or not connection.opened:
             return False
         return getattr(connection.client.server_capabilities, capability) is not None
 
