@@ -11,7 +11,7 @@ from xmlcall.binding.grounds import Said
 from xmlcall.turn import turn_setup
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import RetryAsked
-from xmlcall.turn.turn_setup import claims_a_deed, found_nothing, repeats, unfounded
+from xmlcall.turn.turn_setup import claims_a_deed, found_nothing, repeats, says_no_access, unfounded
 
 ASKS = RepairPolicy(asks_for_unsaid=True)
 PRICE = block(("stock_price", {"symbol": "ACME"}))
@@ -90,6 +90,45 @@ def test_an_earlier_answer(answer: str, results: list[str], expected: bool) -> N
 )
 def test_a_deed_of_which_no_result_tells(answer: str, expected: bool) -> None:
     assert claims_a_deed(answer, ["INV-7781: paid on May 3rd", "/home/ana/budget.xlsx"]) is expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I'm sorry, but I don't have real-time information about the weather.",
+        "As an AI developed by Alibaba Cloud, I don't have real-time access to external information.",
+        "As an AI language model, I don't have personal memories or experiences.",
+        "I am an AI language model and I do not have access to your calendar.",
+        "Unfortunately, I can’t provide current weather.",
+        "I'm currently unable to browse the web.",
+        "I cannot directly read files on your computer. However, you can ...",
+        "对不起，我是一个语言模型，没有个人记忆。",
+        "抱歉，我目前无法查询实时天气。",
+        "作为一个AI语言模型，我无法获取实时信息。",
+    ],
+)
+def test_an_answer_that_says_no_access_may_say_so_from_its_first_letter_on(answer: str) -> None:
+    assert says_no_access(answer)
+    assert all(says_no_access(answer[:end], partial=True) for end in range(len(answer)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        ("I'm sorry, but I can't assist with that.", 25),
+        ("I'm sorry to hear that you are sad.", 11),
+        ("I don't have any siblings, said the joke.", 26),
+        ("I can't believe it.", 10),
+        ("As an example, take 3.", 22),
+        ("Here is the poem: I cannot see ...", 1),
+        ("抱歉，我不能帮助你做这件事。", 7),
+        ("北京是中国的首都。", 1),
+    ],
+)
+def test_a_refusal_for_another_reason_is_no_lack_of_access(answer: str, known: int) -> None:
+    """The number is of characters after which the answer is passed on."""
+    assert not says_no_access(answer)
+    assert next(end for end in range(len(answer) + 1) if not says_no_access(answer[:end], partial=True)) == known
 
 
 @pytest.mark.parametrize("chunk_size", [None, 1])

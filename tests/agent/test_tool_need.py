@@ -35,7 +35,7 @@ from xmlcall.prompting.results import results
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.turn import turn_setup
 from xmlcall.turn.asking import Asking, AskingFields, Threshold
-from xmlcall.turn.events import LoopEvent
+from xmlcall.turn.events import LoopEvent, RetryAsked
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
@@ -495,6 +495,46 @@ async def test_plain_words_are_asked_for_in_their_own_turn_only(monkeypatch: pyt
     assert [PLAIN in message.content for message in backend.requests[-1].messages[1:]] == [False, False, True]
 
 
+NO_ACCESS = "I'm sorry, but I don't have access to a calculator."
+OPEN = beginning(DIALECT)
+NO_CALL = block(("plus", {"a": 3, "b": 3})).removeprefix(OPEN)
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+@pytest.mark.parametrize(
+    ("told", "after", "text"),
+    [
+        (3.0, [ADD.removeprefix(OPEN), "3."], "3."),
+        (3.0, [REFUSED, ADD, "3."], "3."),
+        (3.0, [NO_CALL, NO_ACCESS], NO_ACCESS),
+        (-0.5, [], NO_ACCESS),
+    ],
+    ids=["a call", "a beginning that is refused", "a call of the example", "no tool that it names"],
+)
+async def test_a_model_that_says_it_has_no_access_is_asked_once_more_with_a_call_begun(
+    told: float, after: list[Any], text: str, chunk_size: int | None
+) -> None:
+    said: list[Any] = [*odds(-1.0), number(told), NO_ACCESS, *after]
+    backend = ScriptedBackend(said, capabilities=CONTINUES, chunk_size=chunk_size)
+    async with ToolLoop(backend, [LocalHost([plus, ping])], policy=["*"], call_threshold=4.0) as loop:
+        events = [event async for event in loop.run([Message(role="user", content="1 + 2?")])]
+    answer = events[-1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, len(backend.requests)) == (text, len(said))
+    assert [event.refusal for event in events if isinstance(event, RetryAsked)] == ["no_access"] * bool(after)
+    assert NO_ACCESS not in str(answer.messages[:-1])
+    if after:
+        assert backend.requests[3].messages[-1] == Message(role="assistant", content=OPEN)
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+async def test_of_an_answer_that_says_no_access_the_proxy_passes_on_nothing(chunk_size: int | None) -> None:
+    said: list[Any] = [*odds(-1.0), number(3.0), NO_ACCESS, add(1, 2).removeprefix(OPEN)]
+    backend = ScriptedBackend(said, capabilities=CONTINUES, chunk_size=chunk_size)
+    turn = await ask(backend, body("Add 1 and 2."), call_threshold=4.0)
+    assert ([call.name for call in turn.calls], turn.text) == (["add"], "")
+
+
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_a_call_that_is_needed_is_begun_for_the_model(chunk_size: int | None) -> None:
     said: list[Any] = [LIKELY, [Chunk(progress=PromptProgress(read=1, total=2)), REST], "3."]
@@ -718,6 +758,31 @@ async def test_the_proxy_begins_a_call_that_is_needed() -> None:
     assert [(call.name, call.arguments) for call in turn.calls] == [("add", {"a": 1, "b": 2})]
     assert texts(backend, 0)[1:] == [("user", "1 + 2?")]
     assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
+
+
+ONCE = add(99, 4)
+TWICE = ONCE.replace("</invoke>\n", f"</invoke>\n{add(17, 4).partition(chr(10))[2].rpartition(chr(10))[0]}\n", 1)
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+@pytest.mark.parametrize(
+    ("said", "written", "calls", "text"),
+    [
+        ("Write a poem.", ONCE, [], "The sea."),
+        ("Add 99 and 4.", ONCE, [99], ""),
+        ("Add 17 and 4, and something else.", TWICE, [99, 17], ""),
+    ],
+    ids=["of nobody", "of the request", "one of the request after one of nobody"],
+)
+async def test_in_doubt_the_proxy_passes_on_a_call_only_once_it_stands(
+    said: str, written: str, calls: list[int], text: str, chunk_size: int | None
+) -> None:
+    begun = beginning(DIALECT, "add")
+    choosing = first_token(("echo", 0.1), ("add", 0.9))
+    replies: list[Any] = [*odds(0.5), number(1.0), choosing, written.removeprefix(begun), "The sea."]
+    backend = ScriptedBackend(replies, capabilities=CONTINUES, chunk_size=chunk_size)
+    turn = await ask(backend, body(said), call_threshold=1.0)
+    assert ([call.arguments["a"] for call in turn.calls], turn.text) == (calls, text)
 
 
 async def test_the_proxy_reminds_where_the_server_refuses_to_choose_a_tool_and_to_begin() -> None:

@@ -14,7 +14,6 @@ from .scores import Scores
 
 T = TypeVar("T")
 _END: Final = object()  # after the last event
-RunCall = Callable[[Run], AsyncGenerator[Any]]
 
 
 async def drive(
@@ -22,7 +21,7 @@ async def drive(
     backend: Backend,
     *,
     scores: Scores | None = None,
-    run: RunCall | None = None,
+    run: Callable[[Run], AsyncGenerator[Any]] | None = None,
     hear: Callable[[Iterator[Any]], Iterable[Any]] = iter,
 ) -> AsyncGenerator[Any]:
     """Perform a machine's actions until it has ended; closing this generator closes the backend's stream at once.

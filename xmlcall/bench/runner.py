@@ -100,10 +100,7 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
 
 
 def _wanted(run: RecordedRun, every: Iterable[AskedCase], model: str) -> list[tuple[AskedCase, str]]:
-    """Return the requests without an answer, with their keys.
-
-    Those that failed in an earlier start come last: if they always fail, the others still have their turn.
-    """
+    """Return the requests without an answer, with their keys; those that failed before, and may always, come last."""
     done, keyed = run.done(), [(asked, request_key(asked, model)) for asked in every]
     begun = max((place for place, (_, key) in enumerate(keyed, 1) if key in done), default=0)
     return [each for each in (*keyed[begun:], *keyed[:begun]) if each[1] not in done]

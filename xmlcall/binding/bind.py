@@ -333,10 +333,7 @@ def _several_readings(name: str, *readings: str) -> Issue:
 def _unwrapped(
     raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the members of a sole argument such as `arguments`, if the tool declares all of them but not the argument itself.
-
-    The second item has the codes of the liberties that reading them took.
-    """
+    """Return the members of a sole argument (`arguments`) of which the tool declares all but itself, and the codes of repairs."""
     if declared is None or len(raw_call.arguments) != 1:
         return None
     name = raw_call.arguments[0].name

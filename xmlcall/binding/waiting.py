@@ -6,7 +6,7 @@ texts of their own, so not every such value is a sign. The signs are:
 
 | value | a sign |
 |---|---|
-| holds a placeholder, or speaks of a result ("2% of the value you find"), in any parameter, that the conversation lacks | yes |
+| holds a placeholder (`{{result}}`, `your_city`) or speaks of a result ("2% of the value you find"), not yet said | yes |
 | of a parameter that may be left out | no |
 | found in the conversation, in the schema, or in an earlier call of the same reply | no |
 | true, false, null, empty, 0, 1 | no |
@@ -18,9 +18,6 @@ texts of their own, so not every such value is a sign. The signs are:
 | a bare name for an address (`to`), where a call before it looks that name up | yes, though it was said |
 
 A call waits only for calls of other tools: several calls of one tool each have their own values.
-
-In place of a value that they do not have yet, small models write a placeholder or words about a result: `{{result}}`, `your_city`
-or "2% of the exact population value you find".
 """
 
 import re

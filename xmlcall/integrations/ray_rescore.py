@@ -50,10 +50,7 @@ def rescored(folders: Sequence[Path]) -> Iterator[tuple[Path, Scores]]:
 
 
 def _judged(row: dict[str, str]) -> dict[str, str]:
-    """Judge a run, in a Ray process.
-
-    Scores and errors are passed as text, because Arrow would unify the types of all rows, and Ray wraps exceptions.
-    """
+    """Judge a run, in a Ray process; as texts, because Arrow would unify the types of all rows, and Ray wraps exceptions."""
     try:
         scores = scores_of(asyncio.run(judged(read_run(Path(row["folder"])))))
     except XmlcallError as error:

@@ -38,10 +38,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         return self._result(reader.finish() if reader else [])
 
     def supports_structural_tag(self) -> bool:
-        """Leave `tool_choice="required"` to SGLang, which then asks for calls as JSON and reads them itself.
-
-        SGLang's structural tags enclose JSON, and xmlcall's formats do not.
-        """
+        """Leave `tool_choice="required"` to SGLang: its structural tags enclose JSON, and xmlcall's formats do not."""
         return False
 
     def structure_info(self) -> Any:

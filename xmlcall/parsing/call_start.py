@@ -362,10 +362,7 @@ def _length(held: list[Token]) -> int:
 
 
 def _is_accepted(held: list[Token], text: Token, row: Dialect | None, *, name: bool) -> bool:
-    """Say whether a call may still follow a text: the beginning of a body of this row, white space, the rest of a fence's line.
-
-    A tool's name is accepted, too, if `name`.
-    """
+    """Say whether a call may follow a text: a body's beginning, white space, a fence's line, or, if `name`, a name."""
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
     if row and _BODY.fullmatch(_after_block(held) + text.text, partial=True):

@@ -340,10 +340,7 @@ def _alternation(groups: _Groups) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _trigger(sources: tuple[str, ...]) -> Any:
-    """Return a pattern for the characters that may begin a token, unless the next character rules it out.
-
-    The standard library's `re` searches for these faster.
-    """
+    """Return a pattern for the characters that may begin a token, unless the next rules it out; `re` finds these faster."""
     starts = _starts(sources)
     return re.compile("|".join(starts)) if starts else None
 

@@ -32,7 +32,7 @@ from ..types.calls import Message, Span
 from ..types.events import Event, Markup, Repaired, TextDelta
 from .format import ENGLISH, LANGUAGES, PromptFormat, source
 
-Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer"]
+Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer", "no_access"]
 
 _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters

@@ -228,11 +228,8 @@ def with_calls(text: str, block: str) -> str:
 def _match_results(calls: Answered, messages: Sequence[Message], answered: Container[str]) -> Answered:
     """Match each call with its result: by id, else by name, else by position; a result without a call is kept alone.
 
-    If only some calls have a result, the others get a note that none came back; else the model would mistake another result for
-    theirs.
-
-    Left-over results are matched by position, too, because some clients give a result an id that its call never had (LiteLLM,
-    `ollama_chat`).
+    If only some calls have a result, the others get a note: else the model would mistake another result for theirs. Position
+    counts because some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
     """
     waiting: dict[tuple[str, str], deque[Message]] = {}
     for message in messages:

@@ -310,11 +310,7 @@ class Store:
             free_byte(self._lock, int(conversation, 16))
 
     def _lock_file(self) -> int | None:
-        """Open the file whose bytes are held, once; None for a store in memory.
-
-        POSIX frees all locks of a program as soon as it closes any of its openings of the file. So a store that is only read
-        never opens it.
-        """
+        """Open the file whose bytes are held, once, and not to read alone (see `_make`); None for a store in memory."""
         if self._lock is None and self.path is not None:
             with self._errors_of_ours():
                 self._lock = os.open(self.path.with_name(f"{self.path.name}.lock"), _OPEN, FILE_MODE)

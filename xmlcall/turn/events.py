@@ -194,8 +194,8 @@ class RetryAsked:
         limit: how many retries there are at most.
         constrained: the tool that the server will force the model to call, if the backend can and the model is stuck; else "".
         refusal: why the reply was no answer: `invented_results`, `own_words`, `unfounded` (states values although every call
-            failed), `undone` (claims an action that no tool did) or `repeated_answer` (an earlier answer); "" if its calls could
-            not run.
+            failed), `undone` (claims an action that no tool did), `repeated_answer` (an earlier answer) or `no_access` (says that
+            the model has no access to what a tool may tell); "" if its calls could not run.
     """
 
     retry: int

@@ -52,23 +52,16 @@ from .machine import FirstToken, Score, Script
 # an umbrella. This habit can be measured: begin a call for the same model after a message that needs no tool ("Thanks!"), and
 # see which name it continues with. A part of the habit's log-probability is then subtracted, and the tool with the highest
 # remainder is called. This is contextual calibration (Zhao et al., 2021, arXiv:2102.09690) by half: with full calibration,
-# tools win merely because they are unusual, and a larger model, which chooses well by itself, gets worse.
+# tools win merely because they are unusual, and a larger model, which chooses well by itself, gets worse. If a model is sure of
+# a name, its habit is not measured: that needs a prompt of its own, and changes no such choice.
 #
-# If a model is sure of a name, its habit is not measured. Of 116 turns of two models, 72 have a name with a probability of at
-# least 0.8, and the habit would have changed none of these choices (benchmarks/results/tools.jsonl). The question after the
-# user's message is itself the beginning of the reply, so the server has read it already when the reply is generated; the habit
-# needs another prompt, and so costs reading that prompt.
+# **A message alone** is asked about without losing the server's prompt cache for the conversation: llama.cpp's server picks a
+# cache slot by the prefix that two prompts share, so a short prompt evicts the conversation. Once there is much to lose, it
+# therefore begins with a line feed: the server keeps both, and reads the tool prompt once more. A model in this process
+# needs none of this (`backends.embedded`), nor do servers that cache blocks by content (vLLM, SGLang); a server with a single
+# slot (Ollama) would lose by it (docs/decisions/tool-need.md).
 #
-# **A message alone** is asked about without losing the server's prompt cache for the conversation. Both prompts begin with the
-# tool prompt, and llama.cpp's server picks a cache slot by the prefix that two prompts share. So the short prompt would evict
-# the conversation, which each question then reads again from the end of the tool prompt. Once there is much to lose, the short
-# prompt therefore begins with a line feed: the two prompts share no prefix, and the server keeps both. This costs reading the
-# tool prompt once more. A model in this process needs none of this (`backends.embedded`), nor do servers that cache blocks by
-# content (vLLM, SGLang); a server with a single slot (Ollama) would lose by it. Read in b11549 of llama.cpp, and measured
-# (docs/decisions/tool-need.md).
-#
-# Each request asks for one token, greedily, and drops the caller's other options (a stop string, a schema), because the
-# model's own opinion is wanted.
+# Each request asks for one token, greedily, without the caller's options (a stop string, a schema): the model's opinion counts.
 
 
 IDLE: Final = "Thanks!"

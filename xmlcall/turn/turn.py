@@ -77,7 +77,7 @@ from .events import (
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Denied, Done, Machine, OfferedAnew, Run, Script
 from .native import NativeOptions, generate_call, generate_native
-from .turn_setup import OURS, FirstRequest, Generation, History, InText, Offer, SaidSoFar
+from .turn_setup import OURS, FirstRequest, Generation, History, InText, Offer, SaidSoFar, says_no_access
 
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
 _USUAL_CONTEXT: Final = 8000  # tokens that a context of unknown length is taken to have
@@ -159,18 +159,14 @@ class Turn(Machine[None]):
         """Whether the next reply answers our feedback, and not the user."""
         return self._attempts.retries > 0 or self._is_demanded
 
-    @property
-    def may_refuse_answer(self) -> bool:
-        """Whether the next reply is asked for again if it states unknown values, or claims an action that no call did."""
-        return self._said.may_refuse(self.offer) and not self._is_last
-
     def may_be_refused(self, text: str) -> bool:
         """Say whether the current reply, judged by its beginning, may turn out to be no answer, so that it is asked for again.
 
         Args:
             text: its text so far.
         """
-        return self._said.may_be_refused(text, self.offer) and not self._is_last
+        may_lack = self.first.called is not None and says_no_access(text, partial=True)
+        return (may_lack or self._said.may_be_refused(text, self.offer)) and not self._is_last
 
     def is_repeated(self, call: ToolCall | InvalidCall) -> bool:
         """Say whether the caller made this call too often in a row, with the same result, so that it is not asked to again.
@@ -179,6 +175,14 @@ class Turn(Machine[None]):
             call: a call of the last reply.
         """
         return isinstance(call, ToolCall) and call.name in self.offer.of_caller and self._attempts.is_repeated(call)
+
+    def may_take_back(self, call: ToolCall | InvalidCall) -> bool:
+        """Say whether a call that we began has no basis: if all calls of its reply have none, they are dropped at its end.
+
+        Args:
+            call: a call of the current reply.
+        """
+        return self.first.bare is not None and not self.added and not self._is_last and self._is_baseless(call)
 
     @property
     def results(self) -> list[str]:
@@ -464,7 +468,7 @@ class Turn(Machine[None]):
         """
         calls = [call for call in generated.reply.calls if not has_issue(call, "truncated-call")]
         bare = self.first.bare
-        if bare is None or self.added or not calls or not all(map(self._is_baseless, calls)):
+        if bare is None or not calls or not all(map(self.may_take_back, calls)):
             return False
         unsaid = dict.fromkeys(name for call in calls if isinstance(call, InvalidCall) for name in self._unsaid_of(call))
         alone = self.first.unoffered
@@ -560,10 +564,13 @@ class Turn(Machine[None]):
         return True
 
     def _doubt_answer(self, generated: Generated) -> Refusal:
-        """Ask for another answer, once, if this one has no basis in the turn's results; return why."""
+        """Ask for another answer, once, if this one has no basis in the turn's results, or misses a tool; return why."""
         text = generated.reply.text
         if generated.reply.calls or not text.strip():
             return ""
+        if self.first.called is not None and says_no_access(text):
+            self.first = self.first.called
+            return "no_access"
         why, values = self._said.doubts(text, self.offer)
         if why:
             self._feedback = refusal(why, self._spoken(), values)

@@ -12,12 +12,14 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+import regex
+
 from ..binding.echo import Sources
 from ..binding.grounds import Said, addresses, asks_for_change, groundless, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource, keys_of_text, values_in
 from ..binding.spellings import atoms
 from ..binding.waiting import stands_for_result
-from ..dialects.write import calls_of
+from ..dialects.write import beginning, calls_of
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal
@@ -30,7 +32,7 @@ from ..types.completion import Capabilities, CompletionRequest
 from .asking import Threshold
 from .generate import NewId, numbered_ids
 from .machine import Script
-from .tool_need import ToolNeed, ask_tool_need
+from .tool_need import DOUBT, ToolNeed, ask_tool_need
 
 # -- our own tools -----------------------------------------------------------------------------------------------------
 # Built-in tools that only return information we already have: the turn answers them itself, without asking the policy.
@@ -106,23 +108,23 @@ class FirstRequest:
     begun: str = ""  # the given beginning of the reply; "" if the model begins it
     # The conversation for a server that refuses such a beginning; None if there is none.
     otherwise: CompletionRequest | None = None
-    # The conversation without any text of ours, used to ask for plain words if the call that we began proves baseless; None if we
-    # begin nothing.
+    # The conversation without text of ours, to ask for plain words if a call that we began is baseless; None if we begin none.
     bare: CompletionRequest | None = None
     # The conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer with that
     # prompt; None if the need was not in question, or it is too long to be read again.
     unoffered: CompletionRequest | None = None
     # The conversation with the tools, if the request leaves them out or asks for plain words.
     offered: CompletionRequest | None = None
-    # Whether the reply may call only one tool (but several times): if several tools are described after the message, a small
-    # model calls each of them.
+    # Whether the reply may call one tool only: a small model calls each of several that are described after the message.
     one_tool: bool = False
+    # How the reply is requested once more, with a call begun, if the answer says that the model has no access; None if not.
+    called: "FirstRequest | None" = None
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
-        forms = (self.otherwise, self.bare, self.unoffered, self.offered)
-        otherwise, bare, unoffered, offered = (form and change(form) for form in forms)
-        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered, offered=offered)
+        names = ("otherwise", "bare", "unoffered", "offered")
+        forms: dict[str, Any] = {name: change(form) for name in names if (form := getattr(self, name))}
+        return replace(self, request=change(self.request), called=self.called and self.called.changed(change), **forms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +198,7 @@ def decide(
 
     A message that needs no tool is answered as if there were no tools: after the tool prompt a small model explains a function
     instead of writing it, and answers in the language of the prompt. A long conversation keeps the tool prompt, because the
-    server would have to read it again.
+    server would have to read it again. If that answer is that the model has no access, a call is begun after all.
     """
     bare, shown = forms.bare, forms.shown
     alone = forms.unoffered
@@ -212,10 +214,15 @@ def decide(
         request = shown or bare
         one_tool = bool(need.tool) and request.messages != bare.messages
         return ask(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
+    plain = partial(FirstRequest, offered=forms.reminded, need=need)
+    if need.fits and (need.number or 0.0) > 0.0 and server.continues:  # the model has named a tool itself
+        doubtful = replace(need, threshold=need.score - DOUBT / 2)
+        called = ask(request=shown or bare, begun=beginning(format.row), otherwise=forms.reminded, bare=bare, need=doubtful)
+        plain = partial(plain, called=called)
     if alone is not None:
-        return FirstRequest(request=alone, offered=forms.reminded, need=need)
+        return plain(request=alone)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
-    return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), offered=forms.reminded, need=need)
+    return plain(request=replace(bare, messages=with_reminder(aside, bare.messages)))
 
 
 # -- what was said -----------------------------------------------------------------------------------------------------
@@ -231,6 +238,7 @@ def decide(
 # | all failed or returned nothing | has a number, date, address or full name that appears nowhere in the conversation | yes |
 # | only read, although the request asks for a change | claims the change ("has been deleted") | yes |
 # | none, although the request, no question, asks for a change, and no earlier call wrote | is such a claim, in one line | yes |
+# | none: no tool was shown, but the model had named one | begins by saying that it has no access | yes, with a call begun |
 # | gave a new result | repeats an earlier answer word for word, and contains nothing of the result | yes |
 # | any other | | no |
 #
@@ -260,6 +268,20 @@ _PERFECT: Final = re.compile(r"\b(?:have|has)\b|['’]ve\b|已")
 _NOT_DONE: Final = re.compile(
     r"\b(?:not|n['’]t|nothing|none|no|cannot|unable|could|would|if|once|after|before)\b|没|未|无法|不能|如果", re.IGNORECASE
 )
+# How a model answers that was shown no tools and has no access to what it is asked for. A refusal for another reason is none.
+_NO_ACCESS: Final = regex.compile(
+    r"\s*(?:(?:(?:i(?:['’]m| am) (?:so |very )?)?sorry|(?:my )?apologies|i apologi[sz]e|unfortunately)[,.;!]?\s+(?:but\s+)?)?"
+    r"(?:as an? [^.!?\n]{1,80},\s+|i(?:['’]m| am) (?:just |only )?an? [^.!?,\n]{1,60}[,.]?\s+(?:and |so )?(?=i\b))?"
+    r"(?:i (?:currently |actually )?(?:do not|don['’]t) (?:currently |actually )?have (?:[\w'’-]+ ){0,4}?"
+    r"(?:access|the ability|the capability|real[ -]time|live|personal memor|memor(?:y|ies)|up[ -]to[ -]date)"
+    r"|i(?: can(?:not| not|['’]t)|(?:['’]m| am) (?:currently )?(?:unable|not able) to) (?:directly |currently )?"
+    r"(?:(?:access|browse|check|retrieve|fetch|look up|open|read|view|search|remember|recall|send)\b"
+    r"|(?:provide|give|tell|show) [^.!?\n]{0,30}?(?:real[ -]time|current|live|up[ -]to[ -]date|latest)))"
+    r"|\s*(?:(?:很|非常|十分)?(?:抱歉|对不起|不好意思|遗憾)[，,。！!]?\s*(?:但是?)?)?"
+    r"(?:作为[^，。！？\n]{1,30}[，,]\s*|我(?:只)?是[^，。！？\n]{1,30}[，,]\s*)?我?(?:目前|暂时|现在|并|也)?(?:没有|不具备|无法|不能|没法)"
+    r"(?:直接|实时|任何|个人|访问|获取|查询|查看|联网|记忆|记住|读取|打开|发送|浏览|搜索|能力|权限)",
+    regex.IGNORECASE,
+)
 _LONGEST_CLAIM: Final = 160  # characters; a longer answer may contain what was asked for, such as a text that was changed
 _SENTENCE: Final = re.compile(r"[^.!?。！？\n]{1,500}")
 _MOST: Final = 5  # values that the feedback names
@@ -276,6 +298,7 @@ class SaidSoFar:
         self._own: Sequence[str] = ()  # what the model said in earlier turns
         self._ran: list[str] = []  # the calls that ran, as written
         self._outcomes: list[str | None] = []  # result texts of the calls that could run; None for a failure
+        self._found_nothing = False
         self._asked_to_check: set[tuple[str, str]] = set()  # (tool, parameter) pairs that the model was asked to check
         self._new: set[tuple[str, str]] = set()  # pairs from the current reply, not reported yet
         self._bound: list[str] = []  # tools of the calls in the current reply
@@ -285,7 +308,9 @@ class SaidSoFar:
 
     def begin_reply(self, own: Sequence[str]) -> None:
         """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
-        self._own, self._bound, self._asked_to_check = [*map(_without_examples, own)], [], self._asked_to_check | self._new
+        # Numbers in code that the model wrote do not count: `sum([1, 2, 3])` does not mention 3.
+        self._own = [_CODE.sub(lambda code: _NUMBER.sub("", code[0]), text) for text in own]
+        self._bound, self._asked_to_check = [], self._asked_to_check | self._new
         others = self._of_others()
         self.heard = said_before([*others, *self._own], self._history.request, self.results, self._ran, others)
 
@@ -298,6 +323,7 @@ class SaidSoFar:
     def note_outcomes(self, outcomes: Sequence[str | None]) -> None:
         """Note the outcomes of a reply's calls, except calls of built-in tools."""
         self._outcomes += outcomes
+        self._found_nothing = found_nothing(self._outcomes)
 
     def _of_others(self) -> list[str]:
         return [*self._history.sources.said, *self._history.sources.instructions, *self.results]
@@ -353,14 +379,10 @@ class SaidSoFar:
         """Whether an answer may be asked for again because of its content."""
         return self._asks and bool(self._outcomes) and not self._has_doubted
 
-    def may_refuse(self, offer: Offer) -> bool:
-        """Say whether an answer may be asked for again up to its end."""
-        return self.is_empty_handed or (bool(self._outcomes) and self.may_claim(offer))
-
     @property
     def is_empty_handed(self) -> bool:
         """Whether no call found anything, so that an answer may state only values from the conversation."""
-        return self.may_doubt and found_nothing(self._outcomes)
+        return self.may_doubt and self._found_nothing
 
     def may_claim(self, offer: Offer) -> bool:
         """Say whether an answer may claim an action that no call did: the request asks for a change, but no call made one."""
@@ -386,9 +408,11 @@ class SaidSoFar:
         return text is not None and not _is_empty(text) and "\n" not in text.strip() and text.count("{") < 2
 
     def may_be_refused(self, text: str, offer: Offer) -> bool:
-        """Say whether an unfinished answer may turn out to repeat an earlier one, or to be a claim alone."""
+        """Say whether an unfinished answer may turn out to be asked for again: in some cases up to its end."""
         if not self._outcomes:
             return _may_be_alone(text) and self.may_claim(offer)
+        if self.is_empty_handed or self.may_claim(offer):
+            return True
         begun = " ".join(text.split())
         return self.may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
@@ -410,11 +434,6 @@ class SaidSoFar:
 
     def _earlier_answers(self) -> list[str]:
         return [message.content for message in self._history.conversation if message.role == "assistant" and message.content]
-
-
-def _without_examples(text: str) -> str:
-    """Remove the numbers in code that the model wrote: `sum([1, 2, 3])` does not count as mentioning 3."""
-    return _CODE.sub(lambda code: _NUMBER.sub("", code[0]), text)
 
 
 def _hold_results(values: Iterable[Any]) -> bool:
@@ -451,6 +470,11 @@ def claims_a_deed(text: str, results: Iterable[str]) -> bool:
     sentences = [match[0] for match in _SENTENCE.finditer(text) if not _NOT_DONE.search(match[0])]
     deeds = (match["done"] or match["zh"] for sentence in sentences for match in _DEED.finditer(sentence))
     return any(deed.casefold() not in joined for deed in deeds)
+
+
+def says_no_access(text: str, *, partial: bool = False) -> bool:
+    """Say whether an answer begins by saying that the model has no access, or, of an unfinished answer, whether it may yet."""
+    return _NO_ACCESS.match(text, partial=partial) is not None
 
 
 def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:

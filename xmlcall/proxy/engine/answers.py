@@ -293,11 +293,11 @@ class PromptedAnswer(AnswerPart):
         self._shown = ""  # text of the replies before the last one
         self._is_retry = False  # the reply answers the proxy's feedback, not the caller
         self._visible: list[str] = []  # pieces of text: appending each to one string is quadratic in its length
-        self._holds = False  # the reply's text may have to be discarded
         self._passes = False  # the reply's text is certain to be kept
         self._held: list[str] = []
         self._taken: dict[object, str] = {}  # calls of this reply, each with the id of its first occurrence
         self._left: list[ToolCall] = []  # calls of this reply that repeat an earlier one
+        self._doubted: list[ToolCall | InvalidCall] = []  # calls of this reply that may be taken back
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[LoopEvent]]:
@@ -336,9 +336,11 @@ class PromptedAnswer(AnswerPart):
             case ReasoningDelta(text=text):
                 return [ReasoningPiece(text=text)]
             case ToolCallEnd(call=ToolCall() | InvalidCall() as call):
-                return [*self._before_call(), *self._call(call)]
+                self._doubted.append(call)
+                return [] if self._turn.may_take_back(call) else [*self._before_call(), *self._calls()]
             case ReplyEnded(reply=reply, message=kept):
-                return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
+                calls = [] if kept is None else self._calls()
+                return [*calls, *self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
             case CallHeld(call=call):
                 log.info("held back a call of %r, which needs the results of earlier calls", call.name)
             case AskedAgain(why=why, in_text=True):
@@ -352,17 +354,16 @@ class PromptedAnswer(AnswerPart):
     def _begin(self) -> None:
         self._is_retry = self._turn.is_retry
         self._shown = "".join(self._visible)
-        self._holds = self._is_retry or self._turn.may_refuse_answer
         self._passes = False
         self._held.clear()
-        self._left = []
+        self._left, self._doubted = [], []
         self._taken.clear()
         self._sender.begin()
 
     def _text_of_reply(self, text: str) -> list[ResponseEvent]:
         """Hold back text that is shown only if the reply has no call, or only if the reply is kept."""
         self._held.append(text)
-        if self._holds or (not self._passes and self._turn.may_be_refused("".join(self._held))):
+        if self._is_retry or (not self._passes and self._turn.may_be_refused("".join(self._held))):
             return []
         self._passes = True
         return self._pass_on()
@@ -376,6 +377,10 @@ class PromptedAnswer(AnswerPart):
     def _before_call(self) -> list[ResponseEvent]:
         """Pass on the text before a call, except in a retry; this is safe because a reply with a call is not replaced."""
         return [] if self._is_retry else self._pass_on()
+
+    def _calls(self) -> list[ResponseEvent]:
+        calls, self._doubted = self._doubted, []
+        return [event for call in calls for event in self._call(call)]
 
     def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         is_first = self._taken.setdefault(identity(call), call.id) == call.id

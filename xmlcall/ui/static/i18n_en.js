@@ -53,6 +53,7 @@ const TURN = {
   "refusal.native_empty": "The server's own function calling gave an empty reply. Asked again with the tools in the prompt.",
   "refusal.native_unread": "The server could not read what its model wrote. Asked again with the tools in the prompt.",
   "refusal.native_failed": "The server failed with its own function calling. Asked again with the tools in the prompt.",
+  "refusal.no_access": "Asked again: the model said that it has no access, but a tool may have.",
   "refusal.repeated_answer": "Asked again: the answer repeated an earlier one despite a new result.",
 };
 

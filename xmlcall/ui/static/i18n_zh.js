@@ -55,6 +55,7 @@ const TURN = {
   "refusal.native_empty": "服务器自带的函数调用给出了空回复。已改为在提示词中提供工具，重新询问。",
   "refusal.native_unread": "服务器读不懂模型写的内容。已改为在提示词中提供工具，重新询问。",
   "refusal.native_failed": "服务器自带的函数调用失败了。已改为在提示词中提供工具，重新询问。",
+  "refusal.no_access": "已重新询问：模型说自己无法获取，但可能有工具可以。",
   "refusal.repeated_answer": "已重新询问：有了新的结果，回答却与之前的相同。",
 };
 
