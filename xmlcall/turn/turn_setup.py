@@ -198,7 +198,7 @@ def decide(
 
     A message that needs no tool is answered as if there were no tools: after the tool prompt a small model explains a function
     instead of writing it, and answers in the language of the prompt. A long conversation keeps the tool prompt, because the
-    server would have to read it again. If that answer is that the model has no access, a call is begun after all.
+    server would have to read it again. If that answer is that the model has no access, we begin a call after all.
     """
     bare, shown = forms.bare, forms.shown
     alone = forms.unoffered
