@@ -527,6 +527,12 @@ async def test_a_model_that_says_it_has_no_access_is_asked_once_more_with_a_call
         assert backend.requests[3].messages[-1] == Message(role="assistant", content=OPEN)
 
 
+async def test_after_a_call_no_access_is_an_answer() -> None:
+    backend = ScriptedBackend([*odds(-1.0), number(3.0), block(("ping", {})), NO_ACCESS], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([plus, ping])], policy=["*"], call_threshold=4.0) as loop:
+        assert (await loop.ask("1 + 2?")).text == NO_ACCESS
+
+
 @pytest.mark.parametrize("chunk_size", [1, None])
 async def test_of_an_answer_that_says_no_access_the_proxy_passes_on_nothing(chunk_size: int | None) -> None:
     said: list[Any] = [*odds(-1.0), number(3.0), NO_ACCESS, add(1, 2).removeprefix(OPEN)]

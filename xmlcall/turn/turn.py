@@ -165,7 +165,7 @@ class Turn(Machine[None]):
         Args:
             text: its text so far.
         """
-        may_lack = self.first.called is not None and says_no_access(text, partial=True)
+        may_lack = self.first.called is not None and not self.added and says_no_access(text, partial=True)
         return (may_lack or self._said.may_be_refused(text, self.offer)) and not self._is_last
 
     def is_repeated(self, call: ToolCall | InvalidCall) -> bool:
@@ -568,7 +568,7 @@ class Turn(Machine[None]):
         text = generated.reply.text
         if generated.reply.calls or not text.strip():
             return ""
-        if self.first.called is not None and says_no_access(text):
+        if self.first.called is not None and not self.added and says_no_access(text):
             self.first = self.first.called
             return "no_access"
         why, values = self._said.doubts(text, self.offer)

@@ -13,8 +13,8 @@ message asks the model to begin with these words, and the words are removed from
 *An answer whose form the caller demands*, with tools on offer: calls pass as usual, and an answer without a call must be JSON.
 The schema follows the user's words in the prompt. Text without a call is held until it is complete, then checked; a value in a
 fence or between words is extracted. If none fits, the model is asked once more, and the server constrains the reply to the schema
-if it can, so the reply cannot contain a call. Words beside a call are left out, because the SDKs of
-OpenAI and Anthropic parse all text of such an answer as JSON and would fail on them.
+if it can, so the reply cannot contain a call. Words beside a call are left out, because the SDKs of OpenAI and Anthropic parse
+all text of such an answer as JSON and would fail on them.
 
 A filter takes one event of an answer and returns the events that replace it.
 """
