@@ -3,7 +3,7 @@
 `results/doubt.jsonl` has what two models said of requests from the tuning halves of `ordinary` and `needed`, each message asked
 about alone: the log-odds of a call, and of the tool's number. The turns of `talk` are those of the run `talk-tuning-strict-1.5b`.
 The second table has the decisions of runs that are kept, each at its own threshold: as they were, and with the usual number in
-place of the second opinion.
+place of the second opinion. The last line counts answers of all kept runs that say the model has no access.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 from xmlcall.bench.own_suites import talk_cases
 from xmlcall.bench.store import read_run
 from xmlcall.turn.tool_need import ToolNeed
+from xmlcall.turn.turn_setup import says_no_access
 from xmlcall.types.completion import Usage
 
 RESULTS = Path(__file__).parent / "results"
@@ -79,8 +80,25 @@ def print_second_opinions() -> None:
         print(f"| {run} | {right(asked)} | {right((each, replace(need, number=None)) for each, need in asked)} |")
 
 
+def print_no_access() -> None:
+    """Count the turns up to the first that is wrong, those without a call, and of these the answers that say "no access"."""
+    turns, plain, said = 0, 0, list[bool]()
+    for folder in sorted((RESULTS / "runs").iterdir()):
+        for outcome in (reply.get("outcome") or {} for reply in read_run(folder).replies):
+            failed = outcome.get("failed_turn")
+            for place, turn in enumerate((outcome.get("turns") or [])[: None if failed is None else failed + 1]):
+                if not (told := turn.get("need")):
+                    continue
+                facts = {"number": None, **{name: told[name] for name in told if name in ("log_odds", "number", "threshold")}}
+                need = ToolNeed(usage=Usage(), **facts)
+                turns, plain = turns + 1, plain + (not need.needs_tool)
+                if not need.needs_tool and (need.number or 0) > 0 and not turn["calls"] and says_no_access(turn["replies"][0]):
+                    said.append(not outcome["valid"] and failed == place)
+    print(f"\n{plain} of {turns} turns without tools; {len(said)} say no access though a tool was chosen, {sum(said)} are wrong")
+
+
 def main() -> None:
-    """Print a table for each model, and that of the second opinion."""
+    """Print a table for each model, that of the second opinion, and how many answers say no access."""
     for model, thresholds in THRESHOLDS.items():
         columns = {"needed | ordinary": suites(model)}
         if model == "1.5b":
@@ -89,6 +107,7 @@ def main() -> None:
         for threshold in thresholds:
             print(f"| {threshold} | {' | '.join(found(decisions, threshold) for decisions in columns.values())} |")
     print_second_opinions()
+    print_no_access()
 
 
 if __name__ == "__main__":

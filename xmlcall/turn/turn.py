@@ -163,7 +163,7 @@ class Turn(Machine[None]):
         """Say whether the current reply, judged by its beginning, may turn out to be no answer, so that it is asked for again.
 
         Args:
-            text: its text so far.
+            text: its beginning.
         """
         may_lack = self.first.called is not None and not self.added and says_no_access(text, partial=True)
         return (may_lack or self._said.may_be_refused(text, self.offer)) and not self._is_last

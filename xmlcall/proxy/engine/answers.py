@@ -153,6 +153,7 @@ _STUCK: Final[Mapping[str, str]] = {
     "en": "(The model made the same call of {name} again and again, although its result was the same each time. It was stopped.)",
     "zh": "（模型一再以相同的参数调用 {name}，而结果每次都一样，因此已停止。）",
 }
+_BEGINNING: Final = 1000  # characters by which an answer that may be refused is judged: all of them would take quadratic time
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
 
@@ -295,6 +296,7 @@ class PromptedAnswer(AnswerPart):
         self._visible: list[str] = []  # pieces of text: appending each to one string is quadratic in its length
         self._passes = False  # the reply's text is certain to be kept
         self._held: list[str] = []
+        self._beginning = ""  # of the reply's text
         self._taken: dict[object, str] = {}  # calls of this reply, each with the id of its first occurrence
         self._left: list[ToolCall] = []  # calls of this reply that repeat an earlier one
         self._doubted: list[ToolCall | InvalidCall] = []  # calls of this reply that may be taken back
@@ -356,14 +358,15 @@ class PromptedAnswer(AnswerPart):
         self._shown = "".join(self._visible)
         self._passes = False
         self._held.clear()
-        self._left, self._doubted = [], []
+        self._left, self._doubted, self._beginning = [], [], ""
         self._taken.clear()
         self._sender.begin()
 
     def _text_of_reply(self, text: str) -> list[ResponseEvent]:
         """Hold back text that is shown only if the reply has no call, or only if the reply is kept."""
         self._held.append(text)
-        if self._is_retry or (not self._passes and self._turn.may_be_refused("".join(self._held))):
+        self._beginning += text[: _BEGINNING - len(self._beginning)]
+        if self._is_retry or (not self._passes and self._turn.may_be_refused(self._beginning)):
             return []
         self._passes = True
         return self._pass_on()
@@ -375,7 +378,7 @@ class PromptedAnswer(AnswerPart):
         return [TextPiece(text=text)] if text else []
 
     def _before_call(self) -> list[ResponseEvent]:
-        """Pass on the text before a call, except in a retry; this is safe because a reply with a call is not replaced."""
+        """Pass on the text before a call, except in a retry; a reply with a call that stands is not replaced."""
         return [] if self._is_retry else self._pass_on()
 
     def _calls(self) -> list[ResponseEvent]:

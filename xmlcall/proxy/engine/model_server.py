@@ -61,10 +61,7 @@ async def _counted(backend: Retrying, messages: Sequence[Message]) -> int | None
 
 
 async def _measured_rate(backend: Retrying) -> float | None:
-    """Measure how many tokens the server counts per estimated token, plus a margin, on a text that never changes.
-
-    A server that cannot count is asked for a reply of one token, whose usage tells. None if no possible count is reported.
-    """
+    """Measure how many tokens the server counts, or uses for a prompt, per estimated token of a fixed text, plus a margin."""
     request = CompletionRequest(messages=(Message(role="user", content=REFERENCE),), max_tokens=1, temperature=0.0)
     counted = await _counted(backend, request.messages)
     if not counted:
